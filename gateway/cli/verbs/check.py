@@ -11,8 +11,8 @@ with speaks: litellm are not asked. A test value is written to the store (store.
 With --live --deep, the engine behind one configured model, or behind an address, is asked whether it reads the prompt
 that the gateway sends, token for token, and whether it does what requests tell it: max_tokens, stops, seed, sampling
 parameters, a schema, a stream. The number of requests is printed before the first one. Only this engine is checked.
-Exit code 0: nothing differs. 1: something differs. 2: the engine does not answer, or the file of --against is about
-another model.
+Exit code 0: nothing differs. 1: something differs. 2: the engine does not answer, the file of --against is no report on
+the same model, or the file of --save cannot be written.
 
 --json has "problems" and "notes", each with "file", "line", "key" and "message", and null where there is no place; with
 --live also "live", the "label" of each target and what was "found".
@@ -39,6 +39,7 @@ from gateway.cli.options import (
     all_notes,
     check_config_exists,
     config_option,
+    is_given,
     print_notes,
     print_problems,
     verb,
@@ -65,7 +66,7 @@ EXAMPLES = """Examples:
 
 @verb(__doc__, EXAMPLES)
 @config_option()
-@click.option("-q", "--quiet", is_flag=True, help="print nothing if there are no problems")
+@click.option("-q", "--quiet", is_flag=True, help="print nothing if there are no problems, or if nothing differs")
 @click.option(
     "--live",
     is_flag=True,
@@ -79,11 +80,11 @@ EXAMPLES = """Examples:
 @click.option("--json", "as_json", is_flag=True, help="print JSON instead of text, also without any problem")
 def command(config: Path, quiet: bool, live: bool, as_json: bool, **deep: Any) -> int:
     """Check the configuration, and print problems or a summary."""
-    if deep["deep"] or deep["save"] or deep["against"] or deep["key"]:
+    if any(map(is_given, deep)):
         if not live or not deep["deep"]:
-            raise click.UsageError("--deep needs --live; --save, --against and --key need --deep")
+            raise click.UsageError("--deep needs --live; --save, --against, --key and --timeout need --deep")
         module = import_module("gateway.workshop.engine.deep_check")  # a tool above the command line
-        return int(module.run(config=config, as_json=as_json, **deep))
+        return int(module.run(config=config, as_json=as_json, quiet=quiet, **deep))
     from gateway.config.load import read_configuration
     from gateway.config.sections.keys import expiry_notes
     from metatemplate.files.reader import POLICIES, TEMPLATES

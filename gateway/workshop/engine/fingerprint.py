@@ -43,15 +43,16 @@ async def _scores(subject: Subject, text: str, way: str) -> list[tuple[str, floa
     return [(token.token, token.logprob) for token in tokens if token.logprob is not None]
 
 
-def read_report(path: Path, model: str) -> dict[str, Any]:
-    """Return a saved report on the same model. Raises ``CommandError`` for any other file."""
+def read_report(path: Path) -> dict[str, Any]:
+    """Return a saved report. Raises ``CommandError`` for any other file."""
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
-        found = saved["format"], saved["model"], len(saved["fingerprint"]["texts"])
+        texts = [[float(score) for _, score in text] for text in saved["fingerprint"]["texts"]]
+        found = saved["format"], len(texts), all(texts), {*map(type, (saved["model"], saved["fingerprint"]["way"]))}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandError(f"--against {path}: is not a report of --save ({error!r})") from None
-    if found != (FORMAT, model, len(TEXTS)):
-        raise CommandError(f"--against {path}: is about {found[1]} ({found[0]}), not about {model} ({FORMAT})")
+    if found != (FORMAT, len(TEXTS), True, {str}):
+        raise CommandError(f"--against {path}: is not a report of --save ({FORMAT}); make it again with --save")
     return dict(saved)
 
 

@@ -138,10 +138,12 @@ def expect_same(subject: Subject, ours: EngineIds, theirs: EngineIds, what: str)
         expect(one == other, f"{what} has {one} tokens for us, and {other} for the engine")
         return
     filled = [*ours[: theirs.count(None)], *theirs[theirs.count(None) :]]  # the first token has no log probability
-    at, bos = first_difference(ours, filled), [_count_bos(subject, ids) for ids in (ours, filled)]
+    at, advice = first_difference(ours, filled), "if this token is a BOS, correct adds_bos or bos of the template; "
     tokens = [_token(subject, [id_ for id_ in ids[at : at + 1] if id_ is not None]) for ids in (ours, filled)]
-    first = f"token {at} is {tokens[0]} for us, {tokens[1]} for the engine; BOS at the start: {bos[0]} and {bos[1]}"
-    expect([*ours] == filled, f"{what}: {first}")
+    first = f"token {at} is {tokens[0]} for us, {tokens[1]} for the engine; {_bos(subject, ours, filled)[1]}"
+    added = [one for one in filled[at : at + 1] if one is not None and one not in ours]
+    is_special = added and subject.tokens and not subject.tokens.detokenize(added, skip_special_tokens=True)
+    expect([*ours] == filled, f"{what}: {first}", advice if is_special else "")
 
 
 def _token(subject: Subject, ids: list[int]) -> str:
@@ -149,12 +151,13 @@ def _token(subject: Subject, ids: list[int]) -> str:
     return f"{ids[0]} {quoted(text)}" if ids else "the end"
 
 
-def _count_bos(subject: Subject, ids: Sequence[int | None]) -> int:
-    """Return the number of BOS tokens at the start; 0 if the gateway does not know the BOS."""
+def _bos(subject: Subject, *prompts: Sequence[int | None]) -> tuple[int, str]:
+    """Return the number of BOS tokens at the start of the first prompt, and the evidence with that of each prompt."""
     tokens = subject.tokens
     text = tokenizer_bos(tokens) or (subject.route.template.spec.bos_text if subject.route else "")
     bos = tokens.tokenize(text, False) if tokens is not None and text else []
-    return next((at for at, one in enumerate(ids) if [one] != bos), len(ids))
+    counts = [next((at for at, one in enumerate(ids) if [one] != bos), len(ids)) for ids in prompts]
+    return counts[0], f"BOS at the start: {' and '.join(map(str, counts)) if bos else 'not known'}"
 
 
 async def _chat(subject: Subject) -> str:
@@ -169,9 +172,9 @@ async def _chat(subject: Subject) -> str:
                 ours = await _read(subject, replace(exchange, prompts=(ids,)) if as_ids else exchange)
             expect_same(subject, ours, theirs, f"the conversation {quoted(name)}")
             compared.append(theirs)
-    require(compared, "every conversation is refused")
+    require(2 * len(compared) >= len(CASES), f"{len(compared)} of {len(CASES)} conversations are not refused")
     found = "number of tokens" if isinstance(compared[0], int) else "token ids"
-    return f"{len(compared)} of {len(CASES)} conversations have the same {found}, by {subject.way}"
+    return f"{len(compared)} of {len(CASES)} conversations are not refused, and have the same {found}, by {subject.way}"
 
 
 async def _string(subject: Subject) -> str:
@@ -181,20 +184,20 @@ async def _string(subject: Subject) -> str:
         require(as_text, "the prompt is sent as token ids, or gateway.yaml has no tokenizer of the model")
         theirs = await _read(subject, exchange)
         if isinstance(theirs, int):
-            return await _bos_by_counts(subject, exchange, _count_bos(subject, ids))
+            return await _bos_by_counts(subject, exchange, ids)
         expect_same(subject, ids, theirs, f"our string of {quoted(name)}")
-    return f"the same token ids; BOS at the start: {_count_bos(subject, ids)}"
+    return f"the same token ids; {_bos(subject, ids)[1]}"
 
 
-async def _bos_by_counts(subject: Subject, exchange: Exchange, expected: int) -> str:
+async def _bos_by_counts(subject: Subject, exchange: Exchange, ids: Sequence[int]) -> str:
     """Compare the number of BOS tokens, from the numbers of tokens of a line and of the same line twice."""
     counts = [await _read(subject, replace(exchange, prompts=(LINE * times,))) for times in (1, 2)]
     once, twice = [one if isinstance(one, int) else len(one) for one in counts]
     body, _ = CompletionsBackend(subject.client.target, HttpClient()).request_body(exchange)
-    added, bos = 2 * once - twice, exchange.bos_text
+    added, bos, (expected, evidence) = 2 * once - twice, exchange.bos_text, _bos(subject, ids)
     found = added + bool(bos and body["prompt"].startswith(bos))
     expect(found == expected, f"our string should have {expected} BOS, and has {found}: the engine adds {added}")
-    return f"BOS at the start: {expected}; the engine adds {added}, by the numbers of tokens of two strings"
+    return f"{evidence}; the engine adds {added}, by the numbers of tokens of two strings"
 
 
 async def _token_ids(subject: Subject) -> str:

@@ -39,17 +39,17 @@ ProbeVerdict = Literal["ok", "differs", "could not check"]
 
 
 class EngineDiffers(Exception):
-    """Raised by a probe if the engine does something else than it should. The message is the evidence."""
+    """Raised by a probe if the engine does something else than it should. Arguments: the evidence, further advice."""
 
 
 class NotChecked(Exception):
     """Raised by a probe that cannot tell. The message is the reason."""
 
 
-def expect(fact: object, evidence: str) -> None:
-    """Raise ``EngineDiffers`` unless the fact is true."""
+def expect(fact: object, evidence: str, advice: str = "") -> None:
+    """Raise ``EngineDiffers`` unless the fact is true. ``advice`` stands before that of the probe."""
     if not fact:
-        raise EngineDiffers(evidence)
+        raise EngineDiffers(evidence, advice)
 
 
 def require(fact: object, reason: str) -> None:
@@ -185,9 +185,10 @@ async def run_probe(probe: EngineProbe, subject: Subject) -> ProbeResult:
     try:
         return ProbeResult(probe.name, "ok", await probe.run(subject))
     except EngineDiffers as found:
+        evidence, advice = found.args
         if subject.is_noisy:
-            return ProbeResult(probe.name, "could not check", f"answers at temperature 0 differ; {found}")
+            return ProbeResult(probe.name, "could not check", f"answers at temperature 0 differ; {evidence}")
         subject.is_noisy = probe.name == REPEATABLE
-        return ProbeResult(probe.name, "differs", str(found), probe.advice)
+        return ProbeResult(probe.name, "differs", evidence, f"{advice}{probe.advice}")
     except (NotChecked, GatewayError) as reason:
         return ProbeResult(probe.name, "could not check", str(reason))

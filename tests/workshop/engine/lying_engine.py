@@ -42,6 +42,10 @@ class LyingEngine:
     lie: str = ""
     key: str = ""
     weights: int = 7
+    usage: bool = True
+    """Whether answers have usage."""
+    refused: int = 0
+    """The number of conversations after the first that ``/tokenize`` refuses."""
     requests: list[tuple[str, Any]] = field(default_factory=list)
     """The path and the body of each request so far."""
     drift: float = 0.0
@@ -87,7 +91,7 @@ class LyingEngine:
         seed = {"seed": None, "one seed": 1}.get(self.lie, body.get("seed"))
         rng = np.random.default_rng(None if seed is None or self.lie == "noise" else [seed, choice])
         made, text = list[int](), ""
-        limit = body.get("max_tokens", 16) + (self.lie == "max_tokens")
+        limit = body.get("max_tokens", 16) + (self.lie == "max_tokens") + 6 * (self.lie == "six more")
         constraint = body.get("structured_outputs") or body.get("json_schema")
         if "response_format" in body:
             constraint = body["response_format"]["json_schema"]["schema"]
@@ -160,7 +164,7 @@ class LyingEngine:
         if stream:
             return StreamingResponse(self.events(choices[0], usage, chat=chat), media_type="text/event-stream")
         shown = [self.shown(choice, choice.pop("text"), chat=chat, key="message") for choice in choices]
-        return JSONResponse({"object": "x", "choices": shown, "usage": usage})
+        return JSONResponse({"object": "x", "choices": shown, **({"usage": usage} if self.usage else {})})
 
     def echoed(self, ids: list[int], made: list[int]) -> dict[str, Any]:
         texts = [TOKENIZER.detokenize([one]) for one in ids[1:] + made]
@@ -183,10 +187,15 @@ class LyingEngine:
                 {"index": 0, "finish_reason": choice["finish_reason"] if last else None}, piece, chat=chat, key="delta"
             )
             yield f"data: {json.dumps({'object': 'x', 'choices': [row]})}\n\n"
-        yield f"data: {json.dumps({'object': 'x', 'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n"
+        if self.usage:
+            yield f"data: {json.dumps({'object': 'x', 'choices': [], 'usage': usage})}\n\n"
+        yield "data: [DONE]\n\n"
 
     async def tokenize(self, request: Request) -> Response:
         body = await request.json()
+        asked = [path for path, sent in self.requests if path == "/tokenize" and "messages" in sent]
+        if 1 < len(asked) <= 1 + self.refused:
+            return JSONResponse({"error": {"message": "roles must alternate"}}, 400)
         if self.kind == "llamacpp":
             return JSONResponse({"tokens": self.prompt({"prompt": body["content"]}, chat=False)})
         return JSONResponse({"tokens": self.prompt(body, chat="messages" in body)})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.workshop.engine.deep_check import PROBES, REQUESTS
-from gateway.workshop.engine.fingerprint import SAME_MODEL
+from gateway.workshop.engine.fingerprint import FORMAT, SAME_MODEL
 from tests.cli.command import command
 from tests.journeys.process import environment
 from tests.support.serving import ROOT, WAIT_SECONDS, eventually, write_files
@@ -44,6 +44,12 @@ def deep(folder: Path, engine: LyingEngine, *arguments: str, url: bool = False, 
 def red(report: Any) -> dict[str, str]:
     """The probes that differ, with their evidence."""
     return {one["probe"]: one["evidence"] for one in report["probes"] if one["verdict"] == "differs"}
+
+
+def saved(**changed: Any) -> str:
+    """The text of a saved report, with other fields, or other fields of its fingerprint."""
+    fingerprint = {name: changed.pop(name, value) for name, value in (("way", "echo"), ("texts", [[["a", -1.0]]] * 3))}
+    return json.dumps({"format": FORMAT, "model": "tiny", **changed, "fingerprint": fingerprint})
 
 
 @pytest.mark.parametrize("url", [False, True])
@@ -184,22 +190,95 @@ def test_log_probabilities_have_a_tolerance(tmp_path: Path, drift: float, code: 
     [
         ("no", "is not a report of --save"),
         ("[]", "is not a report of --save"),
-        ('{"format": "other", "model": "tiny", "fingerprint": {"texts": []}}', "not about tiny"),
-        ('{"format": "meta-gateway engine check 1", "model": "b", "fingerprint": {"texts": [1, 2, 3]}}', "is about b"),
+        (saved(format="other"), "make it again with --save"),
+        (saved(texts=[]), "make it again with --save"),
+        (saved(texts=[[], [], []]), "make it again with --save"),
+        (saved(texts=[1, 2, 3]), "is not a report of --save"),
+        (saved(texts=[[["a", "b"]]] * 3), "is not a report of --save"),
+        (saved(way=None), "make it again with --save"),
+        (saved()[:-9], "is not a report of --save"),
     ],
 )
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_a_damaged_file_is_refused_before_the_first_request(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "old.json").write_text(text, encoding="utf-8")
-    code, error = deep(tmp_path, LyingEngine("vllm"), "--against", "old.json")
-    assert code == 2
+    engine = LyingEngine("vllm")
+    code, error = deep(tmp_path, engine, "--against", "old.json")
+    assert (code, engine.requests) == (2, [])
     assert words in error
+
+
+def test_a_report_on_another_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text(saved(model="b"), encoding="utf-8")
+    code, error = deep(tmp_path, LyingEngine("vllm"), "--against", "old.json", url=True)
+    assert code == 2
+    assert "the report is about b, not about tiny" in error
+
+
+@pytest.mark.parametrize("file", ["missing/report.json", ".", "gateway.yaml/report.json"])
+def test_a_file_that_cannot_be_written_is_refused_before_the_first_request(tmp_path: Path, file: str) -> None:
+    engine = LyingEngine("vllm")
+    code, error = deep(tmp_path, engine, "--save", file)
+    assert (code, engine.requests) == (2, [])
+    assert f"--save {file} cannot be written" in error
+
+
+@pytest.mark.parametrize("lie", ["", "max_tokens", "six more"])
+def test_without_usage_max_tokens_is_counted_by_the_pieces_of_a_stream(tmp_path: Path, lie: str) -> None:
+    engine = LyingEngine("openai", lie, usage=False)
+    code, report = deep(tmp_path, engine, url=True)
+    assert (set(red(report)), code) == (({"max_tokens"}, 1) if lie else (set(), 0))
+    (evidence,) = [one["evidence"] for one in report["probes"] if one["probe"] == "max_tokens"]
+    assert "tokens" not in evidence
+    assert f"gives {'not ' if lie else ''}the text of" in evidence
+
+
+def test_the_targets_that_are_not_checked_are_named(tmp_path: Path) -> None:
+    two = 2 * '      - {speaks: completions, url: "http://127.0.0.1:9/v1"}\n'
+    with served(LyingEngine("vllm")) as address:
+        write_files(tmp_path, {"gateway.yaml": CONFIG.format(root=ROOT, url=address, engine="vllm") + two})
+        ended = command(tmp_path, "check", "--live", "--deep", "tiny", "--save", "a.json")
+    assert ended.stdout.decode().splitlines()[2:4] == ["target  tiny/0", "unchecked tiny/1, tiny/2"]
+    report = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert (report["target"], report["unchecked"]) == ("tiny/0", ["tiny/1", "tiny/2"])
+
+
+def test_a_bos_that_the_gateway_does_not_know_is_not_counted(tmp_path: Path) -> None:
+    tokenizer = json.loads((ROOT / "demo/model/tokenizer.json").read_text(encoding="utf-8"))
+    write_files(tmp_path, {"demo/model/tokenizer.json": json.dumps({**tokenizer, "post_processor": None})})
+    with served(LyingEngine("vllm")) as address:
+        write_files(tmp_path, {"gateway.yaml": CONFIG.format(root=tmp_path, url=address, engine="vllm")})
+        ended = command(tmp_path, "check", "--live", "--deep", "tiny", "--json")
+    (chat,) = [one for one in json.loads(ended.stdout)["probes"] if one["probe"] == "chat prompt"]
+    assert chat["verdict"] == "differs"
+    assert chat["evidence"].endswith('1 "<s>" for the engine; BOS at the start: not known')
+    assert chat["advice"].startswith("if this token is a BOS, correct adds_bos or bos of the template; ")
+
+
+@pytest.mark.parametrize(("refused", "verdict"), [(2, "ok"), (3, "could not check")])
+def test_refused_conversations_are_counted(tmp_path: Path, refused: int, verdict: str) -> None:
+    _, report = deep(tmp_path, LyingEngine("vllm", refused=refused))
+    (chat,) = [one for one in report["probes"] if one["probe"] == "chat prompt"]
+    assert chat["verdict"] == verdict
+    assert chat["evidence"].startswith(f"{5 - refused} of 5 conversations are not refused")
+
+
+def test_a_quiet_check_prints_only_what_differs(tmp_path: Path) -> None:
+    for lie, code, printed in (("", 0, False), ("top_k", 1, True)):
+        with served(LyingEngine("vllm", lie)) as url:
+            ended = command(tmp_path, "check", "--live", "-q", "--deep", url)
+        assert (ended.returncode, bool(ended.stdout), ended.stderr) == (code, printed, b"")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--deep", "tiny"], "--deep needs --live"),
-        (["--live", "--save", "a.json"], "--save, --against and --key need --deep"),
+        (["--live", "--save", "a.json"], "--save, --against, --key and --timeout need --deep"),
+        (["--timeout", "5"], "--save, --against, --key and --timeout need --deep"),
+        (
+            ["--live", "--deep", "tiny", "--key", "env:KEY"],
+            "--key is for an address; the key of the model tiny is set in",
+        ),
         (["--live", "--deep", "tinny"], 'did you mean "tiny"'),
         (["--live", "--deep", "local"], "there is no engine to ask"),
         (["--live", "--deep", "http://127.0.0.1:9/v1"], "does not accept connections"),
