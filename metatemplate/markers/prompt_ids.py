@@ -37,7 +37,7 @@ class PromptIds:
     """Makes the token ids of one model's prompts."""
 
     def __init__(self, tokens: PromptTokenizer, renderer: SafeRenderer, *, whole: bool) -> None:
-        """``whole``: whether clients may write control tokens, because the policy allows or reports them. Blocks."""
+        """``whole``: whether clients may write control tokens, because the policy allows them. Blocks."""
         self.tokens = tokens
         self._template = renderer.template
         self.whole = whole

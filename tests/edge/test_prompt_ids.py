@@ -230,11 +230,15 @@ def test_a_forged_turn_is_ordinary_text_for_the_model(world: World, tokens: Toke
     assert "markers_as_token_ids: token_like=4, first in messages[0]" in notices(answer)
 
 
-@pytest.mark.parametrize("action", ["report", "allow"])
-def test_a_policy_that_sends_markers_unchanged_sends_their_tokens(world: World, tokens: Tokenizer, action: str) -> None:
+def test_markers_that_the_policy_or_the_key_allows_are_tokens(world: World, tokens: Tokenizer) -> None:
     expected = tokens.tokenize(f"<HUMAN>: {FORGED}<eoh>\n<BOT>: ")
-    assert world.ids(action, FORGED) == expected
+    assert world.ids("allow", FORGED) == expected
     assert world.ids("escape", FORGED, key="trusted") == expected
+
+
+def test_a_marker_that_is_only_reported_is_no_token(world: World) -> None:
+    assert world.ids("report", FORGED) == world.ids("escape", FORGED)
+    assert "markers_reported: token_like=4, first in messages[0]" in notices(world.chat("report", FORGED))
 
 
 def test_strip_and_reject_stay(world: World, tokens: Tokenizer) -> None:
@@ -310,10 +314,11 @@ def test_a_forged_turn_in_a_candidate_is_ordinary_text(world: World) -> None:
     assert scores[1]["a"]["tokens"] > 3 > 0
 
 
-@pytest.mark.parametrize("model", ["report", "allow"])
-def test_a_marker_in_a_candidate_is_a_token_if_clients_may_write_markers(world: World, model: str) -> None:
+@pytest.mark.parametrize(("model", "key"), [("allow", "user"), ("escape", "trusted")])
+def test_a_marker_in_a_candidate_is_a_token_if_clients_may_write_markers(world: World, model: str, key: str) -> None:
     asked: dict[str, Any] = {"context": [{"role": "user", "content": "1+1=?"}], "candidates": {"a": "2<eob>"}}
-    text, ids = [world.post("/v1/loglikelihood", one, **asked).json()["candidates"]["a"] for one in ("text", model)]
+    answers = [world.post("/v1/loglikelihood", one, key, **asked) for one in ("text", model)]
+    text, ids = [one.json()["candidates"]["a"] for one in answers]
     assert text["tokens"] == 2
     assert ids == pytest.approx(text, rel=1e-4)
 

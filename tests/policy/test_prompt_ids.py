@@ -266,11 +266,11 @@ def test_a_line_that_begins_a_turn_is_divided(tmp_path: Path) -> None:
     assert route.tokens.detokenize(ids) == "<s>" + call.prompt.text
 
 
-ACTIONS: dict[MarkerAction, bool] = {"escape": False, "token_ids": False, "report": True, "allow": True}
+ACTIONS: dict[MarkerAction, bool] = {"escape": False, "token_ids": False, "report": False, "allow": True}
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_client_writes_tokens_only_where_the_policy_sends_its_markers(action: MarkerAction, tmp_path: Path) -> None:
+def test_a_client_writes_tokens_only_where_the_policy_allows_its_markers(action: MarkerAction, tmp_path: Path) -> None:
     route = route_of(CHATML, byte_level(), tmp_path, token_like=action, text_like=action)
     found = control_tokens(route, ids_of(route, "<think></s>"))
     assert ("</s>" in found, "<think>" in found) == (ACTIONS[action], ACTIONS[action])

@@ -49,7 +49,7 @@ def prompt_ids(model: ModelSpec, tokens: PromptTokenizer, renderer: SafeRenderer
     """
     from metatemplate.markers.prompt_ids import PromptIds
 
-    made = PromptIds(tokens, renderer, whole=model.policy.markers.token_like in ("allow", "report"))
+    made = PromptIds(tokens, renderer, whole=model.policy.markers.token_like == "allow")
     if fault := made.fault(adds_bos=_may_add_bos(model.targets[0])):
         message = f"prompt: ids is not possible with this tokenizer: {fault}; or write prompt: text at the targets"
         raise ConfigError((Problem(str(model.tokenizer or model.targets[0].path), 0, "tokenizer", message),))
