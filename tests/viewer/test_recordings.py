@@ -67,6 +67,7 @@ keyed = gateway_fixture(
 
 def written(served: Gateway) -> None:
     """Wait until all recordings are in the file."""
+    assert served.wait_until_idle()  # a call is recorded after its answer
     recorder = served.runtime.state.stack.recorder
     assert recorder is not None
     recorder.flush().result()
