@@ -76,9 +76,8 @@ class TracedTimeline(CallTimeline):
         self._started = time.time_ns() - int((self._now() - self._received) * 1e9)
         self._span, self.trace = tracing.start(SpanKind.SERVER, self.trace, self._started)
 
-    def restart(self) -> None:
-        """See ``CallTimeline``."""
-        super().restart()
+    def _start_answer(self) -> None:
+        super()._start_answer()
         self.finish_reasons: dict[int, str] = {}
         """The index of each choice that has ended → its finish reason."""
 
