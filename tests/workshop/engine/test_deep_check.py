@@ -306,7 +306,10 @@ def test_the_text_names_what_to_do(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_check(tmp_path: Path) -> None:
     engine = LyingEngine("vllm", "hangs later")
     with served(engine) as url:
-        words = [sys.executable, "-m", "gateway", "check", "--live", "--deep", url]
+        # A shell starts programs in the background with SIGINT ignored, and tests may run there; Python keeps that.
+        program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        main = "from gateway.cli import main; sys.exit(main())"
+        words = [sys.executable, "-c", program + main, "check", "--live", "--deep", url]
         with subprocess.Popen(words, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE) as process:
             assert eventually(lambda: len(engine.requests) > 5)
             process.send_signal(signal.SIGINT)
