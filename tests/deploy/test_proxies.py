@@ -21,8 +21,8 @@ import pytest
 
 from gateway.config.snapshot import DeliveryPolicy, ServerSpec
 from gateway.edge.http1.state import ConnectionTimeouts
-from tests.journeys.process import free_port
 from tests.support.certificates import write_certificate
+from tests.support.ports import free_port
 from tests.support.serving import ROOT, WAIT_SECONDS, Gateway, eventually, gateway
 
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")

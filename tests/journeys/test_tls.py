@@ -7,9 +7,10 @@ from pathlib import Path
 
 import httpx
 
-from tests.journeys.process import free_port, serving
+from tests.journeys.process import serving
 from tests.journeys.workers import BODY, CALLS, files
 from tests.support.certificates import served_certificate, trusting, write_certificate
+from tests.support.ports import free_port
 from tests.support.serving import WAIT_SECONDS, eventually
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.process import environment, free_port
+from tests.journeys.process import environment
+from tests.support.ports import free_port
 from tests.support.serving import WAIT_SECONDS, eventually, write_files
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})

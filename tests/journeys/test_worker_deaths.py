@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.journeys.process import Process, free_port, run, serving
+from tests.journeys.process import Process, run, serving
 from tests.journeys.workers import (
     BODY,
     CALLS,
@@ -34,6 +34,7 @@ from tests.journeys.workers import (
     value,
     workers,
 )
+from tests.support.ports import free_port
 from tests.support.serving import ROOT, WAIT_SECONDS, eventually, write_files
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")

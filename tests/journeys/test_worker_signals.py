@@ -17,9 +17,10 @@ import httpx
 import pytest
 
 from tests.cli.command import command
-from tests.journeys.process import free_port, run, serving
+from tests.journeys.process import run, serving
 from tests.journeys.test_reload import TEMPLATE
 from tests.journeys.workers import BODY, CALLS, ENDLESS, FILES, MODELS, alive, files, one_on_each, served_by, workers
+from tests.support.ports import free_port
 from tests.support.serving import ROOT, WAIT_SECONDS, eventually, write_files
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")

@@ -16,7 +16,7 @@ from gateway.config.snapshot import StoreSpec
 from gateway.core.errors import Overloaded
 from gateway.policy.access.rates import Charge, MemoryRates, RateBalance
 from gateway.policy.access.redis_rates import RedisRates
-from tests.journeys.process import free_port
+from tests.support.ports import free_port
 
 
 class Clock:

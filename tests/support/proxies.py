@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.process import free_port
+from tests.support.ports import free_port
 from tests.support.serving import WAIT_SECONDS, eventually
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -25,7 +25,8 @@ from gateway.viewer.page_threads import MAX_WAITING, PageThreads
 from gateway.viewer.runs.pages import RunPages
 from gateway.viewer.runs.source import RecordedRuns
 from gateway.viewer.viewer import Viewer
-from tests.journeys.process import free_port, serving
+from tests.journeys.process import serving
+from tests.support.ports import free_port
 from tests.support.serving import ROOT, Gateway, bearer, gateway
 from tests.support.world import HELLO, key_file
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.journeys.process import free_port, serving
+from tests.journeys.process import serving
+from tests.support.ports import free_port
 from tests.support.world import HELLO, key_file
 from tests.viewer.browsing import Browser
 

@@ -14,7 +14,7 @@ import httpx
 import yaml
 
 from tests.deploy.kubernetes.environment import needed
-from tests.journeys.process import free_port
+from tests.support.ports import free_port
 from tests.support.serving import ROOT, WAIT_SECONDS, eventually
 
 TYPES = "type.googleapis.com/envoy"

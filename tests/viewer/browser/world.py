@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.command import command
-from tests.journeys.process import environment, free_port
+from tests.journeys.process import environment
+from tests.support.ports import free_port
 from tests.support.serving import ROOT, Files, Gateway
 from tests.support.world import HELLO, key_file
 
