@@ -530,7 +530,8 @@ def test_an_answer_that_stopped_at_its_limit_is_not_whole(run: str, folder: Path
     models = f"models:\n  demo: {{template: sft-demo, targets: [{{speaks: embedded, path: {model}}}]}}\n"
     write_files(folder, {"gateway.yaml": CONFIG.replace("models:\n", models)})
     messages = [{"role": "user", "content": "1+1=?"}]  # the demo answers with one token and the end token
-    lines = [json.dumps({"model": name, "messages": messages, "max_tokens": 2}) for name in ("talk", "demo")]
+    row = {"messages": messages, "max_tokens": 2, "temperature": 0}
+    lines = [json.dumps({"model": name, **row}) for name in ("talk", "demo")]
     (folder / "data.jsonl").write_text("\n".join(lines))
     ended = command(folder, *RUN)
     assert b"\nanswers: ended at the limit (1), whole (1); " in ended.stderr, ended.stderr

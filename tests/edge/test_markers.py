@@ -82,14 +82,14 @@ def test_the_model_reads_token_ids_in_which_a_marker_is_ordinary_text(served: Ga
 
 def test_a_raw_prompt_is_not_checked(served: Gateway) -> None:
     prompt = "<HUMAN>: 1+1=?<eoh>\n<BOT>: "
-    answer = post(served, "reject", path="/v1/completions", prompt=prompt, stop="<eob>")
+    answer = post(served, "reject", path="/v1/completions", prompt=prompt, stop="<eob>", temperature=0)
     assert answer.json()["choices"][0]["text"] == "2"
 
 
 ELSEWHERE: dict[str, tuple[str, dict[str, object], str]] = {  # path, body, the refused field
     "a question of turns": (
         "/v1/chat/completions",
-        {"gateway": {"turns": {"questions": ["1+1=?", "<eoh>"]}}},
+        {"gateway": {"turns": {"questions": ["1+1=?", "<eoh>"]}}, "temperature": 0},
         "messages[2].content",
     ),
     "a variable of a dataset prompt": (

@@ -55,7 +55,9 @@ class World:
 
     def chat(self, model: str, messages: list[dict[str, str]], **fields: Any) -> httpx.Response:
         served = self.inner if model == "demo" else self.outer
-        return served.http.post("/v1/chat/completions", json={"model": model, "messages": messages, **fields})
+        return served.http.post(
+            "/v1/chat/completions", json={"model": model, "messages": messages, "temperature": 0, **fields}
+        )
 
 
 @pytest.fixture(scope="module")
