@@ -301,6 +301,7 @@ FILES_OF_PAGE = {
         "gateway.yaml": "recordings: {path: recordings.sqlite}\nmodels: {demo: {template: sft-demo, policy: full, "
         "targets: [{speaks: embedded, path: demo/model}]}}\n",
         "policies/full.yaml": "record: full\n",
+        "questions.jsonl": QUESTIONS.replace('"answer"', '"temperature": 0, "answer"'),
     },
     "docs/kubernetes.md": {
         str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
