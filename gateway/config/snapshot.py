@@ -495,7 +495,7 @@ class RecordingsSpec:
 class TracingSpec:
     """The section ``tracing``: where the spans of calls are sent, by OTLP over HTTP."""
 
-    otlp: Annotated[str, kinds.URL_OR_NONE] = ""
+    otlp: Annotated[str, kinds.SPANS_URL_OR_NONE] = ""
     """The address that receives spans, such as `http://127.0.0.1:4318/v1/traces`; without it, no spans are made."""
     sample: Annotated[float, kinds.PERCENT] = 1.0
     """The share of the calls with spans; a call whose client sends `traceparent` has spans if its client's has."""

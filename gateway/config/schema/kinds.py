@@ -346,6 +346,13 @@ def _url(value: Any) -> str:
     return text.rstrip("/")
 
 
+def _spans_url(value: Any) -> str:
+    url = _url(value)
+    if not urlsplit(url).path:
+        raise ValueError(f"has no path; receivers of OTLP over HTTP take spans at {url}/v1/traces")
+    return url
+
+
 def _store_url(value: Any) -> str:
     text = _text(value)
     parts = urlsplit(text)
@@ -419,12 +426,13 @@ HOST_NAME = Kind("host name", _host, schema=A_TEXT)
 LISTENER = Kind("host:port", _listener, schema={**A_STRING, "pattern": ":[0-9]+$"})
 ORIGIN = Kind("origin", _origin, schema={**A_STRING, "pattern": r"^(\*$|[A-Za-z][A-Za-z0-9+.-]*://)"})
 URL = Kind("http(s) address", _url, schema={**A_STRING, "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://"})
+SPANS_URL = Kind("http(s) address", _spans_url, schema=URL.schema)
 STORE_URL = Kind("redis address", _store_url, schema={**A_STRING, "pattern": ":"})
 SECRET = Kind("env:NAME or file:PATH", _secret, schema={**A_STRING, "pattern": "^(env|file):"})
 PATTERN = Kind("pattern", _pattern, schema=A_TEXT)
 DIGEST = Kind("64 hex digits", _digest, schema={**A_STRING, "pattern": "^[0-9a-fA-F]{64}$"})
-TEXT_OR_NONE, URL_OR_NONE, URL_PATH_OR_NONE, STORE_URL_OR_NONE = (
-    replace(kind, or_none=True) for kind in (TEXT, URL, URL_PATH, STORE_URL)
+TEXT_OR_NONE, URL_OR_NONE, URL_PATH_OR_NONE, SPANS_URL_OR_NONE, STORE_URL_OR_NONE = (
+    replace(kind, or_none=True) for kind in (TEXT, URL, URL_PATH, SPANS_URL, STORE_URL)
 )
 WORDS = _Words()
 MOMENT = Kind("date or time", _moment, schema={**A_STRING, "pattern": "^[0-9]{4}"})
