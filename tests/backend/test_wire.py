@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.exchange import RawPrompt
 from metatemplate.values.events import Document, Usage
 from tests.backend.ask import USER, chat, complete
 from tests.support.upstream.reply import TEXT
@@ -108,8 +109,10 @@ def test_the_model_sees_one_bos(up: FaultyUpstream, case: tuple[str, bool | None
     assert (body["prompt"], body.get("add_special_tokens"), noticed) == BOS[case]
 
 
-def test_a_clients_word_on_bos_gives_way_with_a_notice(up: FaultyUpstream) -> None:
-    heard = complete(up.url("ok"), False, {"engine": "vllm"}, bos="text", params={"add_special_tokens": True})
+@pytest.mark.parametrize("prompt", ["<s>hi", (1, 2)], ids=["text", "ids"])
+def test_a_clients_word_on_bos_gives_way_with_a_notice(up: FaultyUpstream, prompt: RawPrompt) -> None:
+    asked = {"add_special_tokens": True}
+    heard = complete(up.url("ok"), False, {"engine": "vllm"}, prompts=(prompt,), bos="text", params=asked)
     assert sent(up)["add_special_tokens"] is False
     assert heard.begun.notices == ("bos: add_special_tokens is set by the template",)
 

@@ -31,19 +31,22 @@ MISSING = BosRule(fields={}, notices=("bos: missing, because neither the engine 
 #   engine      switch on         unchanged         missing           unverified
 #   none        unchanged
 def bos_rule(exchange: Exchange, switch: str | None, adds_bos: bool | None) -> BosRule:
-    """Return the rule for one exchange. Prompts of token ids are never changed.
+    """Return the rule for one exchange. Prompts of token ids are never changed: a client's switch has only a notice.
 
     ``switch``: the field that turns the engine's BOS off and on; None: no such field. ``adds_bos``: whether the engine
     adds a BOS by default; None: not known. Notices that begin with ``bos:`` are counted as anomalies.
     """
-    if exchange.bos == "none" or str not in map(type, exchange.prompts):
+    if exchange.bos == "none":
         return UNCHANGED
+    has_text, wanted = str in map(type, exchange.prompts), exchange.bos == "engine"
     if switch is not None:
-        wanted = exchange.bos == "engine"
-        return _switched(switch, wanted, exchange.params.get(switch, wanted) != wanted)
+        conflict = exchange.params.get(switch, wanted) != wanted
+        return _switched(switch, wanted, conflict) if conflict or has_text else UNCHANGED
+    if not has_text:
+        return UNCHANGED
     if adds_bos is None:
         return UNVERIFIED
-    if exchange.bos == "engine":
+    if wanted:
         return UNCHANGED if adds_bos else MISSING
     bos = exchange.bos_text
     if adds_bos and bos and any(isinstance(prompt, str) and prompt.startswith(bos) for prompt in exchange.prompts):
