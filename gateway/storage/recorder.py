@@ -369,6 +369,7 @@ def _settings(target: TargetSpec | None) -> str | None:
             "speaks": target.speaks,
             "engine": target.engine,
             "adds_bos": target.adds_bos,
+            "prompt": target.prompt,
             "model": target.model if (path := target.local_path) is None else None,
             "file": None if path is None else path.name,
             "options": _sha256(dump_json(options))[:12] if options else None,

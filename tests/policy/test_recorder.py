@@ -63,6 +63,7 @@ TARGETS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "a folder": ({"speaks": "embedded", "path": Path("/a/folder")}, {"model": None, "file": "folder"}),
     "a script": ({"speaks": "scripted", "script": Path("/a/one.yaml")}, {"model": None, "file": "one.yaml"}),
     "a server": ({"speaks": "completions", "url": "http://a/v1"}, {"model": "there", "file": None}),
+    "token ids": ({"speaks": "completions", "prompt": "ids"}, {"model": "there", "file": None, "prompt": "ids"}),
     "a provider": ({"speaks": "litellm"}, {"model": "there", "file": None}),
     "a recording": ({"speaks": "replay", "file": Path("/a/calls.sqlite")}, None),
 }
@@ -77,7 +78,7 @@ def test_the_settings_of_a_target_name_its_model_or_its_file(case: str, tmp_path
     recorder.close()
     with closing(sqlite3.connect(tmp_path / "calls.sqlite")) as database:
         (found,) = database.execute("SELECT target_settings FROM calls").fetchone()
-    other = {"speaks": target.speaks, "engine": "openai", "adds_bos": None, "options": None}
+    other = {"speaks": target.speaks, "engine": "openai", "adds_bos": None, "prompt": "text", "options": None}
     assert (found and json.loads(found)) == (expected and other | expected)
 
 
