@@ -12,7 +12,12 @@ from typing import Any
 from metatemplate.errors import InvalidFile, LoneSurrogate, Problem
 
 MIN_THREADED = 4_000
-"""A text of at least this many characters is tokenized in a thread, because tokenizing takes some milliseconds."""
+"""A text of at least this many bytes is tokenized in a thread, because tokenizing takes some milliseconds."""
+
+
+def is_short(text: str) -> bool:
+    """Return whether a text is tokenized at once. One of characters outside ASCII counts four bytes for each."""
+    return len(text) * (1 if text.isascii() else 4) < MIN_THREADED
 
 
 class Tokenizer:
@@ -100,7 +105,7 @@ class Tokenizer:
 
 async def token_ids(tokenizer: Tokenizer, text: str, *, special: bool = True) -> list[int]:
     """Return the token ids of a text without blocking the event loop. ``special``: add the special tokens."""
-    if len(text) < MIN_THREADED:
+    if is_short(text):
         return tokenizer.tokenize(text, special)
     return await asyncio.to_thread(tokenizer.tokenize, text, special)
 

@@ -16,7 +16,7 @@ from gateway.core.call import Call, PromptReference
 from gateway.core.exchange import Exchange, text_of_ids
 from metatemplate.markers.role_boundaries import SafePrompt
 from metatemplate.templates.registry import first_difference
-from metatemplate.tokenizer import MIN_THREADED, token_ids
+from metatemplate.tokenizer import is_short, token_ids
 from metatemplate.values.dialogue import EMPTY_MAPPING, Dialogue
 from metatemplate.values.prompt import DeferredSegments, Prompt
 
@@ -43,7 +43,7 @@ def explanation(route: Route, prepared: Prepared, timeline: CallTimeline | None 
     }
     if text is not None:
         body |= {"prompt_form": "ids", "token_ids": list(exchange.prompts[0])}
-        if len(text) < MIN_THREADED:
+        if is_short(text):
             body |= _different_token(route, exchange, text)
     if exchange.answer_format is not None:
         from gateway.calls.preparation.structured_output import fields_by_target
@@ -132,6 +132,6 @@ async def _rendering(route: Route, prepared: Prepared) -> dict[str, Any]:
         if route.tokens is not None and "token_ids" not in body:
             special = tokenizes_special(route, prepared.exchange)
             body["token_ids"] = await token_ids(route.tokens, prompt.text, special=special)
-        elif route.tokens is not None and len(prompt.text) >= MIN_THREADED:
+        elif route.tokens is not None and not is_short(prompt.text):
             body |= await asyncio.to_thread(_different_token, route, prepared.exchange, prompt.text)
     return body

@@ -21,7 +21,7 @@ from itertools import groupby, pairwise
 from metatemplate.errors import ForgedMarker
 from metatemplate.markers.marker_rule import refusal
 from metatemplate.markers.marker_set import TOKEN_LIKE, any_of
-from metatemplate.tokenizer import MIN_THREADED, Tokenizer
+from metatemplate.tokenizer import Tokenizer, is_short
 from metatemplate.values.prompt import MIXED, DeferredSegments, Prompt, Segment
 
 
@@ -95,7 +95,7 @@ class PromptTokenizer:
         def encoded() -> tuple[int, ...]:
             return self.encode(prompt.segments or (), prompt.breaks, special=special)
 
-        if len(prompt.text) < MIN_THREADED and not isinstance(prompt.source, DeferredSegments):
+        if is_short(prompt.text) and not isinstance(prompt.source, DeferredSegments):
             return encoded()
         return await asyncio.to_thread(encoded)
 
