@@ -30,8 +30,7 @@ def make_model(tokenizer: Path, folder: Path) -> Path:
     for name in FILES:
         shutil.copy(tokenizer / name, folder)
     vocabulary = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
-    size = max(vocabulary.get_vocab().values()) + 1
-    size += -size % 64
+    size = vocabulary_size(tokenizer)
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -55,6 +54,12 @@ def make_model(tokenizer: Path, folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     write_safetensors(folder / "model.safetensors", weights(size))
     return folder
+
+
+def vocabulary_size(tokenizer: Path) -> int:
+    """Return the number of rows of the embedding."""
+    size = max(Tokenizer.from_file(str(tokenizer / "tokenizer.json")).get_vocab().values()) + 1
+    return size + -size % 64
 
 
 def token_ids(tokenizer: Path, vocabulary: Tokenizer) -> dict[str, int]:
