@@ -55,7 +55,8 @@ class CallTimeline(Record):
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """``headers``: those of the request, which may name the trace to which the call belongs."""
-        super().__init__(request_id, endpoint, UNKNOWN_MODEL, "", 0, False, 0.0)
+        # ``super()`` makes an object, and every call comes here.
+        Record.__init__(self, request_id, endpoint, UNKNOWN_MODEL, "", 0, False, 0.0)
         if b"traceparent" in headers:
             self.trace = trace_of(headers)
         self._now = now
